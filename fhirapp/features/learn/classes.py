@@ -110,7 +110,7 @@ def make_class(user_id: str, name: str, days: int, address: str) -> str:
     if not 1 <= days <= MOST_DAYS:
         raise RefusedCommand("Enter 1 to %(most)s days.", most=MOST_DAYS)
     now, key = int(time.time()), f"make a class from {network_of(address)}"
-    with _writing() as connection:
+    with writing() as connection:
         _check(connection, key, MADE)
         _sweep(connection, now)
         count = connection.execute(select(func.count()).select_from(LessonClass)).scalar_one()
@@ -128,7 +128,7 @@ def make_class(user_id: str, name: str, days: int, address: str) -> str:
 
 def change_class(class_id: str, what: str, **values: Any) -> None:
     """Change a class; what says how, for the audit trail."""
-    with _writing() as connection:
+    with writing() as connection:
         named = select(LessonClass.name).where(LessonClass.id == class_id)
         name = connection.execute(named).scalar_one_or_none()
         if name is not None:
@@ -151,7 +151,7 @@ def join(code: str, nickname: str, address: str, instead_of: str | None) -> str 
     nickname = _nickname(nickname)
     network, now = network_of(address), int(time.time())
     wrong, joined = f"wrong code of a class from {network}", f"joined a class from {network}"
-    with _writing() as connection:
+    with writing() as connection:
         _check(connection, wrong, WRONG_CODES)
         _check(connection, joined, JOINED)
         _sweep(connection, now)
@@ -170,7 +170,7 @@ def join(code: str, nickname: str, address: str, instead_of: str | None) -> str 
 def come_back(code: str, address: str, instead_of: str | None) -> str | None:
     """Begin a session with a learner's own code; None where nobody has it. Raises TooOften."""
     wrong = f"wrong code of a class from {network_of(address)}"
-    with _writing() as connection:
+    with writing() as connection:
         _check(connection, wrong, WRONG_CODES)
         _sweep(connection, int(time.time()))
         own = select(Learner.user_id).where(Learner.code_digest == digest(_typed(code)))
@@ -184,7 +184,7 @@ def come_back(code: str, address: str, instead_of: str | None) -> str | None:
 
 def reset_learner(class_id: str, user_id: str) -> None:
     """Delete a learner's progress, and revoke the consents and tokens that came of it."""
-    with _writing() as connection:
+    with writing() as connection:
         row = _row(connection, class_id, user_id)
         if row is None:
             return
@@ -199,7 +199,7 @@ def reset_learner(class_id: str, user_id: str) -> None:
 
 def remove_learner(class_id: str, user_id: str) -> None:
     """Remove a learner from a class, with the accounts that were made for them."""
-    with _writing() as connection:
+    with writing() as connection:
         row = _row(connection, class_id, user_id)
         if row is not None:
             _remove(connection, [row])
@@ -207,7 +207,7 @@ def remove_learner(class_id: str, user_id: str) -> None:
 
 def end_class(class_id: str) -> None:
     """End a class: it is removed with its learners, their accounts and their progress."""
-    with _writing() as connection:
+    with writing() as connection:
         _end(connection, [class_id])
 
 
@@ -215,7 +215,7 @@ def sweep(now: int) -> None:
     """End the classes whose time has come; now is in seconds since 1970."""
     over = select(LessonClass.id).where(LessonClass.ends_at <= now).limit(1)
     if db.session.execute(over).first() is not None:
-        with _writing() as connection:
+        with writing() as connection:
             _sweep(connection, now)
 
 
@@ -308,13 +308,6 @@ def _sweep(connection: Connection, now: int) -> None:
     over = connection.execute(select(LessonClass.id).where(LessonClass.ends_at <= now)).scalars()
     if class_ids := over.all():
         _end(connection, class_ids)
-
-
-def _writing() -> Any:
-    """Open the writing transaction, after the reading one of the page ends."""
-    db.session.expunge_all()
-    db.session.rollback()
-    return writing()
 
 
 def _check(connection: Connection, key: str, limit: int) -> None:

@@ -49,7 +49,7 @@ def of_people(user_ids: Collection[str]) -> Mapping[str, Mapping[str, LessonProg
 def begin(user_id: str, lesson: str) -> None:
     """Start a lesson, or start it again: earlier requests do not count."""
     row = {"user_id": user_id, "lesson": lesson, "began_at": _now(), "hints": 0, "met": []}
-    with _writing() as connection:
+    with writing() as connection:
         connection.execute(delete(LessonProgress).where(*_is_row(user_id, lesson)))
         connection.execute(insert(LessonProgress), [row])
 
@@ -57,7 +57,7 @@ def begin(user_id: str, lesson: str) -> None:
 def one_more_hint(user_id: str, lesson: str, most: int) -> None:
     """Show one more hint, up to most."""
     shown = LessonProgress.hints
-    with _writing() as connection:
+    with writing() as connection:
         connection.execute(
             update(LessonProgress)
             .where(*_is_row(user_id, lesson), shown < most)
@@ -68,7 +68,7 @@ def one_more_hint(user_id: str, lesson: str, most: int) -> None:
 def note(user_id: str, lesson: str, began_at: str, met: Collection[str], *, is_done: bool) -> None:
     """Record the checks that are met, unless the lesson was started again meanwhile."""
     began = LessonProgress.began_at == began_at
-    with _writing() as connection:
+    with writing() as connection:
         found = connection.execute(
             select(LessonProgress.met, LessonProgress.done_at).where(
                 *_is_row(user_id, lesson), began
@@ -83,13 +83,6 @@ def note(user_id: str, lesson: str, began_at: str, met: Collection[str], *, is_d
         connection.execute(
             update(LessonProgress).where(*_is_row(user_id, lesson), began).values(**values)
         )
-
-
-def _writing() -> Any:
-    """Open the writing transaction, after the reading one of the page ends."""
-    db.session.expunge_all()
-    db.session.rollback()
-    return writing()
 
 
 def _is_row(user_id: str, lesson: str) -> Any:
