@@ -132,11 +132,9 @@ def _entry(parts: Json) -> dict[str, Any]:
     kind, substance = _first(parts, "kind"), _first(parts, "substance")
     # HL7 writes it so for machines.
     substance = _("No information") if substance == "NoInformation" else substance
+    names = ("text", "severity", "onset", "description", "severityText")
     reactions = (
-        words.ReactionWords(
-            *(_first(reaction, name) for name in ("text", "severity", "onset")),
-            *(_first(reaction, name) for name in ("description", "severityText")),
-        )
+        words.ReactionWords(*(_first(reaction, name) for name in names))
         for reaction in parts["reaction"]
     )
     terms = (*parts["type"], *parts["category"]) if kind == "allergy" else ()
