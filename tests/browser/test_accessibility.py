@@ -53,7 +53,10 @@ def test_axe_finds_nothing_wrong_with_pages_and_they_fit_a_phone(visit, there, r
         visitor.sign_in(who)
     faults: list[str] = []
     for number, page in enumerate(PAGES[who]):
-        visitor.open((page.begin or page.rule).format(**there))
+        begin = (page.begin or page.rule).format(**there)
+        visitor.open(begin)
+        if "#" not in begin and visitor.page.evaluate("scrollY"):
+            faults.append(f"{begin}: is not shown from its top")
         visitor.unfold()
         page.go(visitor)
         assert page.rule == rule_of(rules, visitor.page.url)
