@@ -208,6 +208,8 @@ def installed(tmp_path: Path) -> Callable[[str], subprocess.CompletedProcess[str
 @pytest.mark.process
 def test_an_import_reports_what_the_manual_prints(installed):
     example = examples("load", "Load records", "sh")[0]
+    # The first command of all says that it created the database.
+    installed(".venv/bin/fhirapp client list")
     done = installed(example.commands)
     assert (done.stdout, done.returncode) == (example.printed, 1)
 

@@ -82,7 +82,7 @@ def test_store_that_refuses_stops_the_start(tmp_path, store, bucket, variables, 
 @pytest.mark.process
 def test_unreachable_store_is_reported_and_records_are_served(tmp_path, store):
     done = start(tmp_path, f"s3://{BUCKET}", AWS_ENDPOINT_URL="http://127.0.0.1:9")
-    told, listened = done.stderr.splitlines()
+    told, _created, listened = done.stderr.splitlines()
     assert f"FHIRAPP_FILES=s3://{BUCKET} cannot be used: {UNREACHABLE}" in told
     assert told.endswith("Until this is fixed, exports, import reports and backups fail.")
     assert "Cannot listen on 192.0.2.1" in listened
