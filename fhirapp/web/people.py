@@ -71,29 +71,34 @@ _ISO = re.compile(r"(?<![\w./-])\d{4}-\d\d(?:-\d\d)?(?![\w./-])")
 _IN_WORDS = re.compile(r"(?<![\w./-])(\d{1,2})\.?\s+([^\W\d_]{3,})\.?\s+(\d{4})(?![\w./-])")
 
 
-def finder(parameter: str, *, via: str, otherwise: str | None = "") -> Finder:
+def finder(parameter: str, *, via: str, lists_all: bool = True, born: str = "") -> Finder:
     """Return what the search box finds whose text is a parameter of the page's address.
 
-    Where nothing was typed it searches for otherwise; None finds nobody. Raises PageError.
+    Where nothing was typed it finds the patients with a birth date, or the first of all, or with
+    lists_all=False nobody. Raises PageError.
     """
     typed = request.args.get(parameter, "")[:LONGEST].strip()
-    wanted = typed or otherwise
+    if not (typed or born or lists_all):
+        return Finder(typed, [], False, "")
     try:
-        people, more = ([], False) if wanted is None else find_people(wanted, via=via)
+        people, more = find_people(typed, "" if typed else born, via=via)
     except NoDate:
-        return Finder(typed, [], False, _("This date does not exist."))
+        message = _("This date does not exist. Write a date as 12.04.1958 or 1958-04-12.")
+        return Finder(typed, [], False, message)
     return Finder(typed, people, more, "")
 
 
-def find_people(typed: str, *, via: str) -> tuple[list[Person], bool]:
+def find_people(typed: str, born: str = "", *, via: str) -> tuple[list[Person], bool]:
     """Return the first patients who match what was typed, and whether there are more.
 
     It has words of a name, a record number, a date of birth, or several. Each word is the beginning
     of a part of a name; a comma separates too: Muster, Anna. A single word with a digit that no
     name has is a number, perhaps without its prefix. A year is one of birth where no name has it.
-    via names the page that asks. Raises NoDate, PageError.
+    born is a birth date as FHIR has it, perhaps a year. via names the page that asks. Raises
+    NoDate, PageError.
     """
     name, days = _without_dates(typed)
+    days |= {born} - {""}
     by_name, by_number, _by_id = _criteria(name)
     by_day = [("birthdate", day) for day in days]
     shaping = [("_sort", "family"), ("_count", str(SHOWN))]

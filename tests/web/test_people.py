@@ -15,7 +15,7 @@ from fhirapp.definition import types
 from fhirapp.features.apps.launch import encounters_of
 from fhirapp.web.browsers import browser
 from fhirapp.web.labels import in_words, returns_to
-from fhirapp.web.people import SHOWN, NoDate, Person, find_people, people, person
+from fhirapp.web.people import SHOWN, NoDate, Person, find_people, finder, people, person
 from tests.support.browsing import Browser, add_person, cookie_name
 from tests.support.helpers import BASE_URL
 from tests.support.publishing import TIMES, delete, publish
@@ -79,6 +79,17 @@ def test_patients_are_found_by_the_beginning_of_their_names(app):
 def test_one_search_takes_names_dates_and_numbers(app, typed):
     assert find(app, typed)[0] == [HARTWELL]
     assert find(app, "237")[0] == []
+
+
+def test_birth_date_of_a_record_is_no_name_or_number(store):
+    for at, born in {"y1": "1958", "y2": "1958-04-12", "y3": "1961"}.items():
+        number = [{"value": "MRN-1958"}] if at == "y3" else []
+        shown(store, at, birthDate=born, identifier=number, name=[{"family": at}])
+    with clinician_request(store):
+        for born, names in (("1958", ["y1", "y2"]), ("1958-04-12", ["y2"])):
+            found = finder("find", via="chart", lists_all=False, born=born).people
+            assert {patient.name for patient in found} - {HARTWELL} == {*names}
+        assert finder("find", via="chart", lists_all=False).people == []
 
 
 def test_number_is_found_without_its_prefix_of_letters_and_zeros_only(store):

@@ -93,7 +93,7 @@ def after_sign_in(entered: NewSession, back: str) -> Response:
 
 
 def _code(message: str = "", status: int = 200) -> Response:
-    back = pages.local_path(request.values.get("next"))
+    back = pages.local_path(_sent("next"))
     return pages.page(
         "accounts/code.html", status, leaves=_may_leave(back), next=back, message=message
     )
@@ -148,7 +148,7 @@ def _setup(message: str = "", status: int = 200) -> Response:
     return pages.page(
         "accounts/setup.html",
         status,
-        code=request.values["code"],
+        code=_sent("code"),
         user=None if user_id is None else db.session.get(User, user_id),
         message=message,
         username=request.form.get("username", ""),
@@ -171,7 +171,7 @@ def setup() -> Response:
         return _setup(_("The passwords do not match. Enter the same password twice."), 400)
     user_id = _setup_code().user_id
     with writing() as connection:
-        if not accounts.spend_setup_code(connection, request.values["code"]):
+        if not accounts.spend_setup_code(connection, _sent("code")):
             raise _link_error()
         if user_id is None:
             accounts.add_user(
@@ -219,6 +219,11 @@ def sign_in_form(
     )
 
 
+def _sent(name: str) -> str:
+    """Return a field of the form, or where none is sent the parameter of the address."""
+    return request.form.get(name) or request.args.get(name, "")
+
+
 def _may_leave(back: str) -> bool:
     """Return whether signing in may lead to an app at once, with an error for it."""
     return back.startswith("/oauth/authorize/")
@@ -226,7 +231,7 @@ def _may_leave(back: str) -> bool:
 
 def _setup_code() -> SetupCode:
     """Return the code in the address or in the form. Raises PageError where it is void."""
-    found = accounts.setup_code(request.values.get("code", ""))
+    found = accounts.setup_code(_sent("code"))
     if found is None:
         raise _link_error()
     return found
@@ -240,5 +245,5 @@ def _link_error() -> pages.PageError:
             "one. If there is no administrator yet, restart the server: it prints a new "
             "link."
         ),
-        _("This link no longer works") if request.values.get("code") else "",
+        _("This link no longer works") if _sent("code") else "",
     )

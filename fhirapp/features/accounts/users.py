@@ -187,7 +187,7 @@ def add() -> Response:
 
 def _user_page(key: UUID, *, message: str = "", status: int = 200, **_action: str) -> Response:
     user = _user(key)
-    found = finder("find", via=VIA, otherwise=None)
+    found = finder("find", via=VIA, lists_all=False)
     links = [(link, person(link.patient_id), _related_name(link)) for link in all_links(user.id)]
     chosen = provider()
     about = f"user/{user.id}"

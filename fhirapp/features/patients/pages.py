@@ -76,7 +76,7 @@ _FIELDS: Mapping[str, str] = {
 
 
 def _index(message: str = "", status: int = 200, **_record: str) -> Response:
-    found = finder("find", via=VIA, otherwise=None)
+    found = finder("find", via=VIA, lists_all=False)
     query = select(PatientChange).order_by(PatientChange.id.desc()).limit(_SHOWN)
     changes = db.session.scalars(query).all()
     merges = select(PatientMerge.change_id, PatientMerge.target_id)
@@ -215,7 +215,7 @@ def correct(patient_id: str) -> Response:
 
 def _choice_of_target(whose: Person, message: str = "") -> Response:
     """Return the page to choose the other record on: at first those with the same date of birth."""
-    found = finder("find", via=VIA, otherwise=whose.born or None)
+    found = finder("find", via=VIA, lists_all=False, born=whose.born)
     return page(
         "patients/merge_target.html",
         409 if message else 200,
@@ -227,7 +227,7 @@ def _choice_of_target(whose: Person, message: str = "") -> Response:
 
 
 def _merging(patient_id: str, message: str = "", status: int = 200) -> Response:
-    into = request.values.get("into", "")[:_LONGEST_NAME]
+    into = (request.form.get("into") or request.args.get("into", ""))[:_LONGEST_NAME]
     whose = person(_check_id(patient_id))
     target = person(into) if _ID.fullmatch(into) else None
     if whose is None:
