@@ -102,7 +102,7 @@ def init_app(app: Flask) -> None:
 
 def has_page(path: str) -> bool:
     """Return whether this server has a page at a path: its feature may not be there."""
-    return current_app.url_map.bind("localhost").test(path, "GET")
+    return current_app.url_map.bind("localhost").test(urlsplit(path).path, "GET")
 
 
 def _without_direction(value: object) -> object:

@@ -35,7 +35,7 @@ def _administrators() -> Iterator[Finding]:
     if unprotected and not settings().demo and not settings().oidc_issuer:
         text = N_("Administrators without a second factor: %(without)s of %(count)s.")
         advice = N_("Require it in the settings: FHIRAPP_SECOND_FACTOR=administrators.")
-        yield Finding(NOTE, text, advice, "/admin/settings#second_factor", values)
+        yield Finding(NOTE, text, advice, f"/admin/users?role={ADMINISTRATOR}", values)
 
 
 def add_users() -> SetupStep:

@@ -98,8 +98,9 @@ def take_backup() -> SetupStep | None:
         return None
     is_scheduled = any(schedule.kind == BACKUP for schedule in schedules.schedules())
     description = N_("By a schedule, or by a command that cron runs. Take the first one now.")
-    # Whoever has several takes them by a command.
-    is_done = is_scheduled or len(_backups() or ()) > 1
+    # Backups of several days are taken by a command, where not by a schedule.
+    days = {int(backup.taken_at // _DAY) for backup in _backups() or ()}
+    is_done = is_scheduled or len(days) > 1
     return SetupStep(40, N_("Back up every night"), description, _PATH, is_done)
 
 

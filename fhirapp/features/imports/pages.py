@@ -127,7 +127,8 @@ def every() -> Response:
 
 def _form(message: str = "", status: int = 200) -> Response:
     is_sent, filled = request.method == "POST", form_fields()
-    upload_id = request.args.get("upload") or filled.get("task", "")
+    upload_id = "" if is_sent else request.args.get("upload", "")
+    upload_id = upload_id or filled.get("task", "")
     user_id, listed = pages.signed_in().user.id, _runs()
     upload = uploads.find(upload_id, user_id)
     return pages.page(

@@ -139,6 +139,6 @@ def _snippet(text: str, wanted: list[str]) -> list[str]:
     begin = shown.find(" ", begin) + 1 if begin else 0
     cut = shown[begin : begin + _SNIPPET]
     if begin + _SNIPPET < len(shown):
-        cut = f"{cut.rpartition(' ')[0]} …"
+        cut = f"{cut.rpartition(' ')[0] or cut} …"
     cut = f"{'… ' if begin else ''}{cut}"
     return re.split(f"({'|'.join(map(re.escape, wanted))})", cut, flags=re.IGNORECASE)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import shutil
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -59,8 +61,12 @@ def admin_of(app: Flask) -> Browser:
 def back_up(app: Flask, *names: str) -> None:
     folder = settings_of(app).instance / FOLDER
     folder.mkdir(exist_ok=True)
-    for name in names or ["clinic"]:
-        (folder / f"{name}.backup").write_bytes(GZIP + b" and more")
+    for number, name in enumerate(names or ["clinic"]):
+        path = folder / f"{name}.backup"
+        path.write_bytes(GZIP + b" and more")
+        # Each a day older than the one before.
+        taken_at = time.time() - number * 86_400
+        os.utime(path, (taken_at, taken_at))
 
 
 def run_of(**values: Any) -> Any:
@@ -163,6 +169,16 @@ def test_setup_checklist_ends_when_all_is_done(make_app):
     assert (page.heading, setup_steps(page)) == ("No problems found", {})
     # The demo has nothing to set up.
     assert setup_steps(Browser(make_app(demo=True)).resume("admin").get("/admin")) == {}
+
+
+def test_note_on_the_only_administrator_links_to_its_remedy(make_app):
+    app = make_app(seed=False, checklist=False)
+    # Without those of the demo.
+    alter(app, update(User).values(disabled=True))
+    page = admin_of(app).get("/admin")
+    assert page.links["There is only one administrator."] == "/admin/users/new?role=administrator"
+    without = next(words for words in page.links if "without a second factor" in words)
+    assert page.links[without] == "/admin/users?role=administrator"
 
 
 def test_setup_checklist_is_hidden_for_all_administrators(make_app):
