@@ -85,7 +85,7 @@ def _as_json(runs: ScheduleRuns) -> dict[str, Any]:
 @click.argument("when")
 @click.option("--folder", help="Folder for the backups, or the folder to watch.")
 @click.option("--keep", type=click.IntRange(1), help="Keep only so many of its backups.")
-@click.option("--drill", is_flag=True, help="Test each backup.")
+@click.option("--drill", is_flag=True, help="Verify each backup.")
 @click.option("--encrypt", is_flag=True, help="Take no backup without a passphrase.")
 @click.option("--passphrase-file", help="File whose first line is the passphrase.")
 @click.option("--address", help="Address of the other server's $export.")

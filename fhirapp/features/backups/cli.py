@@ -48,7 +48,7 @@ def backup(
     verify: bool,
     demo: bool | None,
 ) -> int:
-    """Back up the database and keys while the server runs; with --verify, test a backup.
+    """Back up the database and keys while the server runs; with --verify, verify a backup.
 
     FILE may be a folder: then the backup is named after the database, with the time in UTC.
     """
