@@ -150,6 +150,7 @@ def test_patient_chooses_one_of_their_visits(clinic):
 def test_staff_choose_a_patient_and_then_a_visit(clinic):
     consent = Consent(clinic, CLINICIAN)
     page = consent.page("openid launch/encounter").submit("Search", name="hartwell amelia")
+    assert [words for words in page.buttons if " born " in words] == [HARTWELL]
     page = page.submit(HARTWELL)
     assert offered(page) == VISITS
     allow(page.submit(VISITS[4]))
