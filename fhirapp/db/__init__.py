@@ -108,7 +108,7 @@ def writing(
 ) -> Iterator[Connection]:
     """Open the one writing transaction; committed at the end, rolled back on an error.
 
-    This thread's reading transactions end first: what was read stays usable, detached.
+    This thread's reading transactions end first; objects already read stay usable, detached.
     With much, for a process that writes one batch after the other, SQLite takes more memory. Waits
     up to patience (else as with_patience() says, else BUSY_SECONDS) for another writer, then raises
     sqlalchemy's OperationalError; Busy much sooner where all threads but one wait already, so that

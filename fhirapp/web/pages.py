@@ -161,7 +161,7 @@ def acted(path: str, action: str, *, is_changed: bool = True) -> Response:
 
 
 def done_message(messages: Mapping[str, str]) -> str:
-    """Return what was done, by the page's address; messages are by action."""
+    """Return the message of the action that the page's address names."""
     action = request.args.get("done", "")
     return _(NOTHING_CHANGED if action == UNCHANGED else messages.get(action, ""))
 
@@ -404,7 +404,8 @@ def form_action(
 ) -> Callable[[View], View]:
     """Show a form again, with the reason, where its action is refused or tried too often.
 
-    form takes the values of the view, then message and status. error is of a refusal.
+    form takes the values of the view, then message and status. error is the exception of a
+    refusal.
     """
 
     def decorate(view: View) -> View:

@@ -57,7 +57,7 @@ class NoDate(Exception):
 
 
 class Finder(NamedTuple):
-    """A search box for patients: what was typed, who was found, a message."""
+    """A search box for patients: its text, the patients found, a message."""
 
     typed: str
     people: Sequence[Person]
@@ -74,8 +74,8 @@ _IN_WORDS = re.compile(r"(?<![\w./-])(\d{1,2})\.?\s+([^\W\d_]{3,})\.?\s+(\d{4})(
 def finder(parameter: str, *, via: str, lists_all: bool = True, born: str = "") -> Finder:
     """Return what the search box finds whose text is a parameter of the page's address.
 
-    Where nothing was typed it finds the patients with a birth date, or the first of all, or with
-    lists_all=False nobody. Raises PageError.
+    With an empty text it finds the patients born then; without born the first of all patients, or
+    none if lists_all is False. Raises PageError.
     """
     typed = request.args.get(parameter, "")[:LONGEST].strip()
     if not (typed or born or lists_all):

@@ -50,7 +50,7 @@ def add_users() -> SetupStep:
 
 
 def add_second_administrator() -> SetupStep:
-    """Return the step that adds somebody who can let the first administrator in again."""
+    """Return the step that adds a second administrator, who can let the first in again."""
     return SetupStep(
         25,
         N_("Add a second administrator"),

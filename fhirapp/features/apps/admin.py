@@ -70,7 +70,7 @@ def index() -> Response:
 
 
 def _client_page(client_id: str, *, message: str = "", status: int = 200) -> Response:
-    """Return a client's page, with what was typed where a change is refused or came too late."""
+    """Return a client's page, with the entered values of a refused or late change."""
     client, typed = _client(client_id), request.form or form_fields()
     return pages.page(
         "apps/client.html",

@@ -74,7 +74,7 @@ def _list(message: str = "", status: int = 200) -> Response:
         upload_id=queue.new_id(),
         backups=[(backup, verifications.get(backup.name)) for backup in found],
         path_of=_path,
-        # What went well stands in the list of backups.
+        # Backups that succeeded are in the list of backups.
         jobs=[job for job in taken[:_SHOWN] if job.is_under_way or job.state != DONE],
         is_under_way=any(job.is_under_way for job in taken),
         done=_("Backup deleted.") if request.args.get("done") == "deleted" else "",

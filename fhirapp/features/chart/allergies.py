@@ -1,6 +1,6 @@
 """A patient's allergies for the chart, as AllergyIntolerance/$summary returns them.
 
-The summary decides what is severe, in which group an entry is and in which order entries stand.
+The summary decides whether an entry is severe, its group, and the order of entries.
 """
 
 from __future__ import annotations

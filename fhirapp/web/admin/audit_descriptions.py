@@ -84,7 +84,7 @@ _BEGUN: Mapping[str, str] = {
     "exports": _("started an export"),
     "imports": _("started an import"),
 }
-# What is done by an operation, and what is tried.
+# By operation: the words for an answered request, and for a refused one.
 _OPERATIONS: Mapping[str, tuple[str, str]] = {
     "$everything": (_("read everything"), _("tried to read everything")),
     "$export": (_("exported records"), _("tried to export records")),

@@ -5,7 +5,7 @@ marked in a table that is made at import is not known in another language yet: c
 where it is shown. `python -m tests.tools.translations` gathers all that is marked in messages.pot.
 
 A page is in the language that its reader chose, else in the one that the browser asks for. Ours
-are compiled catalogues beside this module: that tool makes de.mo from de.po.
+are compiled catalogues in this folder: that tool makes de.mo from de.po.
 FHIRAPP_TRANSLATION names a compiled catalogue of a clinic's own, which all pages then use.
 """
 
